@@ -11,6 +11,7 @@ import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as HttpApiScalar from "effect/http-api/HttpApiScalar"
 import { acceptedEncoding, type Encoding } from "./accepted-encoding.ts"
 import { Api } from "./definition/api.ts"
+import { madeOnce } from "./made-once.ts"
 
 interface Form {
   readonly etag: string
@@ -62,16 +63,16 @@ const page = HttpApiScalar.layer(Api, { path: "/docs", scalar: { withDefaultFont
 /** Whoever asks first has it made: its script is as long as a third of the program, and compressing takes half a second. */
 export const layer = HttpRouter.use(
   Effect.fnUntraced(function* (router) {
-    const made = yield* Effect.flatten(HttpRouter.toHttpEffect(page)).pipe(
-      Effect.flatMap(({ body }) =>
-        body._tag === "Uint8Array"
-          ? Effect.promise(async () => ({ ...(await formsOf(body.body)), contentType: body.contentType }))
-          : Effect.die(new Error("The page of the documentation is no text"))
-      ),
-      Effect.orDie,
-      Effect.scoped,
-      Effect.uninterruptible,
-      Effect.cached
+    const made = yield* madeOnce(
+      Effect.flatten(HttpRouter.toHttpEffect(page)).pipe(
+        Effect.flatMap(({ body }) =>
+          body._tag === "Uint8Array"
+            ? Effect.promise(async () => ({ ...(await formsOf(body.body)), contentType: body.contentType }))
+            : Effect.die(new Error("The page of the documentation is no text"))
+        ),
+        Effect.orDie,
+        Effect.scoped
+      )
     )
     yield* router.add(
       "GET",

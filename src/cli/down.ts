@@ -63,7 +63,7 @@ const stop = Effect.fnUntraced(function* (one: ControlPlane) {
   }).pipe(Effect.result)
   const ended = yield* isRunning(one).pipe(
     Effect.repeat({ until: (still) => !still, schedule: Schedule.spaced("100 millis") }),
-    Effect.timeoutOption(signalled._tag === "Success" ? "30 seconds" : "1 second")
+    Effect.timeoutOption(signalled._tag === "Success" ? "60 seconds" : "1 second")
   )
   if (ended._tag === "None") {
     if (signalled._tag === "Failure") return yield* signalled.failure

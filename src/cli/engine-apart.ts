@@ -4,8 +4,8 @@
  * has counted. A thread that ends by itself is started again.
  */
 import { Worker } from "node:worker_threads"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Schedule from "effect/Schedule"
 import type { CliFailure } from "./failure.ts"
 import { failure } from "./failure.ts"
 
@@ -16,23 +16,16 @@ export type Told =
   | { readonly _tag: "Failed"; readonly message: string }
   | { readonly _tag: "Metrics"; readonly id: number; readonly page: string }
 
-/** For reconciles under way to be released. After it the thread is ended, and their leases end by themselves. */
-const drainMs = 20_000
+/** Longer than what runs there takes to stop at most. After it the thread is ended, and leases end by themselves. */
+const drainMs = 45_000
 const metricsMs = 2_000
 /** Garbage is collected more often, and each thread keeps less room for it. */
 const youngMegabytes = 4
 
-/** Why the thread ended. */
-class Ended {
-  readonly started: boolean
-  readonly message: string
-  constructor(started: boolean, message: string) {
-    this.started = started
-    this.message = message
-  }
-}
-
-const backoff = Schedule.min([Schedule.exponential("1 second"), Schedule.spaced("30 seconds")])
+/** A thread that has run for so long was well: its end is the first of its kind. */
+const wellMs = 60_000
+/** Before it is started again, by how many times it has ended shortly after its start. */
+const pauseMs = (times: number) => Math.min(30_000, 1_000 * 2 ** times)
 
 export interface EngineApart {
   /** While the scope is open. Fails when the engine cannot be started the first time. */
@@ -50,9 +43,11 @@ export const makeEngineApart = (
   let asked = 0
   const waiting = new Map<number, (pages: ReadonlyArray<string>) => void>()
   let startedOnce = false
+  /** What it had counted when it was last asked. */
+  let last: ReadonlyArray<string> = []
 
-  const once = Effect.callback<never, Ended>((resume) => {
-    let started = false
+  /** One thread, until it ends by itself; fails with why it did. */
+  const once = Effect.callback<never, string>((resume) => {
     let message = "it ended"
     const thread = new Worker(file, {
       env: { ...env },
@@ -61,10 +56,8 @@ export const makeEngineApart = (
     worker = thread
     const exited = new Promise<void>((resolve) => thread.once("exit", () => resolve()))
     thread.on("message", (told: Told) => {
-      if (told._tag === "Started") {
-        started = true
-        startedOnce = true
-      } else if (told._tag === "Failed") message = told.message
+      if (told._tag === "Started") startedOnce = true
+      else if (told._tag === "Failed") message = told.message
       else waiting.get(told.id)?.([told.page])
     })
     thread.on("error", (error) => {
@@ -73,7 +66,7 @@ export const makeEngineApart = (
     void exited.then(() => {
       if (worker === thread) worker = undefined
       for (const answer of waiting.values()) answer([])
-      resume(Effect.fail(new Ended(started, message)))
+      resume(Effect.fail(message))
     })
     return Effect.promise(async () => {
       thread.postMessage({ _tag: "Stop" } satisfies Asked)
@@ -84,22 +77,25 @@ export const makeEngineApart = (
   })
 
   return {
-    run: once.pipe(
-      Effect.tapError(({ message }) =>
-        startedOnce
-          ? Effect.logError(`The engine's thread ended and is started again: ${message}`)
-          : Effect.void
-      ),
-      Effect.retry({ schedule: backoff, while: () => startedOnce }),
-      Effect.mapError(({ message }) => failure(message))
-    ),
+    run: Effect.gen(function* () {
+      for (let times = 0; ; times++) {
+        const begun = yield* Clock.currentTimeMillis
+        const message = yield* Effect.flip(once)
+        if (!startedOnce) return yield* Effect.fail(failure(message))
+        yield* Effect.logError(`The engine's thread ended and is started again: ${message}`)
+        if ((yield* Clock.currentTimeMillis) - begun > wellMs) times = 0
+        yield* Effect.sleep(pauseMs(times))
+      }
+    }),
     metrics: Effect.callback<ReadonlyArray<string>>((resume) => {
-      if (worker === undefined) return resume(Effect.succeed([]))
+      if (worker === undefined) return resume(Effect.succeed(last))
       const id = asked++
       const answer = (pages: ReadonlyArray<string>) => {
         clearTimeout(patience)
         waiting.delete(id)
-        resume(Effect.succeed(pages))
+        // Counters that fall would look like a restart.
+        if (pages.length > 0) last = pages
+        resume(Effect.succeed(last))
       }
       const patience = setTimeout(() => answer([]), metricsMs)
       waiting.set(id, answer)

@@ -6,6 +6,7 @@ import * as net from "node:net"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import { ServeError } from "effect/http/HttpServerError"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
@@ -73,15 +74,26 @@ export const up = (flags: UpFlags) =>
       config.engineThread === "own" && config.roles.has("api") && config.roles.has("engine")
         ? makeEngineApart(yield* settingsOfEngine)
         : undefined
-    yield* Effect.provide(
-      apart === undefined ? serve(flags, url) : Effect.raceFirst(serve(flags, url), apart.run),
-      // Under the control plane, not beside it: what it logs and traces goes there.
-      (apart === undefined
-        ? controlPlane
-        : controlPlaneBeside.pipe(Layer.provide(Layer.succeed(OtherMetrics, apart.metrics)))
-      ).pipe(Layer.provideMerge(telemetry), Layer.provide(keep))
+    // Under the control plane, not beside it: what it logs and traces goes there.
+    if (apart === undefined)
+      return yield* Effect.provide(
+        serve(flags, url),
+        controlPlane.pipe(Layer.provideMerge(telemetry), Layer.provide(keep))
+      )
+    // The engine's thread ends when the API has closed: until then the API would take requests without it.
+    const scope = yield* Effect.scope
+    return yield* Effect.provide(
+      Effect.flatMap(Effect.forkIn(apart.run, scope), (engine) =>
+        Effect.raceFirst(serve(flags, url), Fiber.join(engine))
+      ),
+      controlPlaneBeside.pipe(
+        Layer.provide(Layer.succeed(OtherMetrics, apart.metrics)),
+        Layer.provideMerge(telemetry),
+        Layer.provide(keep)
+      )
     )
   }).pipe(
+    Effect.scoped,
     Effect.provide(localConfig),
     Effect.mapError((error): CliFailure => {
       if (error instanceof CliFailure) return error

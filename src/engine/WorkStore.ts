@@ -127,7 +127,7 @@ export interface Recorded {
   readonly change: StatusChange | undefined
   /**
    * It is settled, and this process looks at it next, from memory (`looks.ts`). The queue offers it only `keptForMs` after
-   * that, should nobody have looked.
+   * that look would be due, whoever has looked: looks that find nothing write nothing.
    */
   readonly keptForMs?: number | undefined
 }

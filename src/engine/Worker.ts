@@ -77,12 +77,12 @@ export const layer = Layer.effect(
     const region = yield* ServedRegion
     const member = { id: yield* yield* NewProcessId, region }
     const signal = yield* WorkSignal
+    const members = yield* MemberSignal
     const clock = yield* Clock.Clock
     const runFork = Effect.runForkWith(yield* Effect.context<never>())
 
-    /** Every lease this process holds, until its result is stored. */
+    /** What runs in this process: every lease, until its result is stored, and every look. */
     const running = new Map<string, Running>()
-    const members = yield* MemberSignal
     const wake = yield* Queue.sliding<void>(1)
     const lookAgain = yield* Queue.sliding<void>(1)
     const lookFound = yield* Queue.sliding<void>(1)
@@ -128,14 +128,14 @@ export const layer = Layer.effect(
 
     const { drop, heartbeat, gate } = makeLeases(
       running,
-      { finished, forget, lookLost: looks.found },
+      { finished, forget, lookLost: looks.note },
       store,
       options,
       clock
     )
     const recorder = yield* makeRecorder(
       running,
-      { forget, keep: looks.keep, found: looks.found },
+      { forget, keep: looks.keep, found: looks.note },
       registrations,
       store,
       options
@@ -206,7 +206,7 @@ export const layer = Layer.effect(
             finished(entry)
             if (running.get(claimed.uid) !== entry) return
             forget(entry)
-            if (result === undefined) return looks.found(claimed)
+            if (result === undefined) return looks.note(claimed)
             metrics.ended(claimed.kind, result, performance.now() - startedAt)
             looks.keep(claimed, result.recorded.dueIn)
           }
@@ -302,13 +302,14 @@ export const layer = Layer.effect(
     })
     const beginLooks = Effect.gen(function* () {
       if (!looks.schedule.hasDue(looks.now())) return 0
-      const taken = looks.schedule.take(rooms.forLooks(), looks.now())
+      const { rooms: free, most } = rooms.forLooks()
+      const taken = looks.schedule.take(free, looks.now(), most)
       if (taken.length === 0) return 0
       yield* giveWay
       const asked = readClocks(clock)
       const loaded = yield* Effect.onError(store.look(taken), () =>
         Effect.sync(() => {
-          for (const one of taken) looks.keep(one, options.backoffMs[0])
+          for (const one of taken) looks.again(one, options.backoffMs[0])
         })
       )
       const lateBy = new Map(taken.map(({ uid, dueAt }): [string, number] => [uid, looks.now() - dueAt]))
@@ -320,7 +321,7 @@ export const layer = Layer.effect(
       for (const one of surplus) looks.keep(one, 0)
       const entries = mine.map((one) => admit(one, asked))
       yield* startAll(entries, giveWay)
-      return taken.length
+      return entries.length
     })
 
     /** Waits for an announcement, for the next thing to become due, or for the safety net. */
@@ -335,8 +336,8 @@ export const layer = Layer.effect(
         )
       )
       const woken = yield* Effect.timeoutOption(Queue.take(wake), rooms.length === 0 ? options.pollMs : pause)
-      // Nobody said so, and something may be due all the same that routine claims leave to urgent ones.
-      if (Option.isNone(woken)) Queue.offerUnsafe(alarm, undefined)
+      // Its time has come without a word, and routine claims may leave it to urgent ones.
+      if (Option.isNone(woken) && Option.exists(next, (ms) => ms > 0)) Queue.offerUnsafe(alarm, undefined)
     })
 
     // Some may be due again at once: changed while they ran, or woken by what was just stored.

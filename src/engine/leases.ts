@@ -40,7 +40,7 @@ export interface Leases {
 }
 
 export const makeLeases = (
-  /** Every lease this process holds, until its result is stored. */
+  /** What runs in this process. */
   running: ReadonlyMap<string, Running>,
   {
     finished,
@@ -78,9 +78,9 @@ export const makeLeases = (
       entries.map((entry) => entry.claimed),
       options.leaseMs
     )
-    const tokens = new Set(kept.map((lease) => lease.token))
+    const tokens = new Map(kept.map(({ uid, token }) => [uid, token]))
     for (const entry of entries) {
-      if (tokens.has(entry.claimed.token)) {
+      if (tokens.get(entry.claimed.uid) === entry.claimed.token) {
         entry.heldSince = asked
         entry.lasting = true
       }

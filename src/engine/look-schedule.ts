@@ -21,6 +21,8 @@ export class LookSchedule {
   /** What counts of each resource. Entries elsewhere that differ from it are passed over. */
   readonly #entries = new Map<string, Entry>()
   readonly #later = new TinyQueue<Entry>([], (a, b) => a.dueAt - b.dueAt)
+  /** Which kind is served first. */
+  #turn = 0
   /** What is due: by kind, and then by organization in the order in which they are served. */
   readonly #due = new Map<string, Map<string, Array<Entry>>>()
 
@@ -59,13 +61,17 @@ export class LookSchedule {
     return undefined
   }
 
-  /** Takes what is due out, in turns between organizations. */
-  take(rooms: ReadonlyArray<LookRoom>, now: number): ReadonlyArray<Entry> {
+  /** Takes what is due out, `most` in all, in turns between kinds and between organizations. */
+  take(rooms: ReadonlyArray<LookRoom>, now: number, most = Number.POSITIVE_INFINITY): ReadonlyArray<Entry> {
     this.#ripen(now)
-    return rooms.flatMap((room) => {
+    const first = this.#turn++ % Math.max(1, rooms.length)
+    let left = most
+    return [...rooms.slice(first), ...rooms.slice(0, first)].flatMap((room) => {
       const orgs = this.#due.get(room.kind)
-      const taken = orgs === undefined ? [] : this.#takeOf(orgs, room)
-      if (orgs?.size === 0) this.#due.delete(room.kind)
+      if (orgs === undefined) return []
+      const taken = this.#takeOf(orgs, { ...room, room: Math.min(room.room, left) })
+      left -= taken.length
+      if (orgs.size === 0) this.#due.delete(room.kind)
       return taken
     })
   }

@@ -13,7 +13,7 @@ import { anyPool } from "#schemas/placement.ts"
 import type { StoreUnavailable } from "#src/store-unavailable.ts"
 import { type ClockReading, readClocks, sinceMs } from "./lease-clock.ts"
 import { LookSchedule } from "./look-schedule.ts"
-import { slotOf, slotsOf } from "./members.ts"
+import { slotCount, slotOf, slotsOf } from "./members.ts"
 import * as metrics from "./metrics.ts"
 import type { EngineOptions } from "./options.ts"
 import { driftDelay } from "./outcome-types.ts"
@@ -44,8 +44,10 @@ export interface Looks {
   /** Stores what was found by looks, and what is no longer this process's to keep. */
   readonly wakeFound: Effect.Effect<void, StoreUnavailable>
   readonly anyFound: () => boolean
+  /** It could not be looked at: it is to be after so long, by whoever has the slot when this process knows again. */
+  readonly again: (kept: Kept, inMs: number) => void
   /** Something was found: a reconcile must see to it. */
-  readonly found: (resource: Pick<Kept, "orgId" | "uid">) => void
+  readonly note: (resource: Pick<Kept, "orgId" | "uid">) => void
   readonly leave: Effect.Effect<void, StoreUnavailable>
 }
 
@@ -141,7 +143,8 @@ export const makeLooks = (
       const { change, lease, waitingOn } = recorded
       const settled = change === undefined || (change.settled && !change.gone)
       return settled && waitingOn === null && isCurrent() && isOwn({ kind, uid: lease.uid })
-        ? { ...recorded, keptForMs: options.keptForMs }
+        ? // What was recorded together does not come back together.
+          { ...recorded, keptForMs: (options.keptForMs * (1 + slotOf(lease.uid) / slotCount)) / 2 }
         : recorded
     },
     keep: (kept, dueIn) => {
@@ -151,7 +154,10 @@ export const makeLooks = (
       else note(kept)
     },
     refresh,
-    found: note,
+    note,
+    again: (kept, inMs) => {
+      if (!left) plan(kept, now() + inMs)
+    },
     anyFound: () => found.size > 0,
     wakeFound: Effect.suspend(() => {
       const all = [...found.values()].slice(0, 1_000)

@@ -26,8 +26,8 @@ export interface EngineOptions {
   /** Milliseconds until a waiting resource looks again even if nobody woke it. */
   readonly waitMs: number
   /**
-   * Milliseconds after a look was due in memory that the queue offers the resource: should every process have lost sight
-   * of it, it is looked at all the same.
+   * Milliseconds after which, at the latest, the queue offers what is looked at from memory: should every process have lost
+   * sight of it, it is looked at all the same.
    */
   readonly keptForMs: number
   /** Steps in one reconcile: a reconciler that never ends must not hold its room for ever. */

@@ -31,7 +31,7 @@ export interface Recorder {
 }
 
 export const makeRecorder = Effect.fnUntraced(function* (
-  /** Every lease this process holds, until its result is stored. */
+  /** What runs in this process. */
   running: ReadonlyMap<string, Running>,
   {
     forget,
@@ -59,9 +59,9 @@ export const makeRecorder = Effect.fnUntraced(function* (
 
   /** The oldest `count` results of a batch need no storing any more. */
   const settle = (batch: Array<Recorded>, count: number, kept: ReadonlyArray<Lease>): void => {
-    const tokens = new Set(kept.map((lease) => lease.token))
+    const tokens = new Map(kept.map(({ uid, token }) => [uid, token]))
     for (const { lease, dueIn, keptForMs } of batch.splice(0, count)) {
-      const isStored = tokens.has(lease.token)
+      const isStored = tokens.get(lease.uid) === lease.token
       if (!isStored) metrics.fenced()
       const entry = holderOf(lease)
       if (entry !== undefined) forget(entry)

@@ -21,7 +21,7 @@ export interface Rooms {
   /** For claims. */
   readonly free: (urgent: boolean) => ReadonlyArray<KindRoom>
   /** For looks without a lease, which are routine. */
-  readonly forLooks: () => ReadonlyArray<LookRoom>
+  readonly forLooks: () => { readonly rooms: ReadonlyArray<LookRoom>; readonly most: number }
   /**
    * Splits what was loaded: what is over an organization's share, or over the room that another lane filled meanwhile, is
    * surplus.
@@ -78,14 +78,16 @@ export const makeRooms = (
       }
       return list
     },
-    forLooks: () =>
-      [...registrations.values()].flatMap((registration) => {
+    forLooks: () => ({
+      most: freeInAll(false),
+      rooms: [...registrations.values()].flatMap((registration) => {
         const { orgs, sum } = held(registration.kind.name)
         const room = freeOf(registration, sum, false)
         const share = orgShare(registration.concurrency)
         const orgRoom = (orgId: string) => share - (orgs.get(orgId) ?? 0)
         return room > 0 ? [{ kind: registration.kind.name, room, orgRoom }] : []
-      }),
+      })
+    }),
     within: (loaded, urgent) => {
       const kinds = new Map([...new Set(loaded.map((one) => one.kind))].map((kind) => [kind, held(kind)]))
       let free = freeInAll(urgent)

@@ -77,7 +77,6 @@ export const layer = Layer.effect(
           ),
           taken as (
             ${take(sql, leaseMs)}, pool = due.pool
-            -- Locked above, a row stays where it is: no second search for it.
             from due where w.ctid = due.tuple
             returning ${leased(sql)}, (extract(epoch from now() - due.due_at) * 1000)::float8 as "lateBy"
           )
@@ -86,10 +85,15 @@ export const layer = Layer.effect(
 
       claimOne: (orgId, uid, leaseMs, pool) =>
         load(sql`
-          with taken as (
+          with due as (
+            select ctid as tuple from work
+            where org_id = ${orgId}::uuid and uid = ${uid}::uuid and pool in (${pool}::text, ${anyPool}::text)
+              and (lease_until is null or lease_until < now())
+            for update skip locked
+          ),
+          taken as (
             ${take(sql, leaseMs)}
-            where w.org_id = ${orgId}::uuid and w.uid = ${uid}::uuid and w.pool in (${pool}::text, ${anyPool}::text)
-              and (w.lease_until is null or w.lease_until < now())
+            from due where w.ctid = due.tuple
             returning ${leased(sql)}, 0::float8 as "lateBy"
           )
           ${ofTaken(sql)}`).pipe(Effect.map(([claimed]) => Option.fromUndefinedOr(claimed))),
@@ -101,13 +105,14 @@ export const layer = Layer.effect(
             lease_until = now() + ${leaseMs}::float8 * interval '1 millisecond',
             due_at = now() + ${leaseMs}::float8 * interval '1 millisecond',
             rank = now() + ${leaseMs}::float8 * interval '1 millisecond' + (w.rank - w.due_at)
-          from ${leaseRows(sql, leases)}
+          from ${leaseRows(sql, leases.toSorted(byUid))}
           where w.org_id = l.org_id and w.uid = l.uid and w.lease_token = l.token
           returning w.uid`)
         return matching(leases, kept)
       }),
 
-      record: Effect.fnUntraced(function* (results) {
+      record: Effect.fnUntraced(function* (unordered) {
+        const results = unordered.toSorted((a, b) => byUid(a.lease, b.lease))
         const quiet = results.filter((result) => result.change === undefined)
         const changed = results.filter((result) => result.change !== undefined)
         // First, since it alone may be refused: then nothing is written.
@@ -184,8 +189,9 @@ const leased = (sql: Sql) => sql`
   w.org_id as "orgId", w.uid, w.kind, w.lease_token::text as token, w.attempt, w.retry_token as "retryToken"`
 
 /**
- * What is leased, as it is now. A row that was changed after this statement began is not leased by it, so what is read is
- * as new as the lease: a change that comes later finds the lease, and marks the row.
+ * What is leased, as it is now. The rows of \`taken\` were locked first and are found by where they were when the statement
+ * began: one that was changed since is elsewhere, and is not leased. So what is read is as new as the lease, and a change
+ * that comes later finds the lease and marks the row.
  */
 const ofTaken = (sql: Sql) => sql`
   select t.*, ${loaded(sql)}
@@ -210,6 +216,9 @@ const leaseRows = (sql: Sql, leases: ReadonlyArray<Lease>) => sql`
     string_to_array(${leases.map((lease) => lease.uid).join()}, ',')::uuid[],
     string_to_array(${leases.map((lease) => lease.token).join()}, ',')::bigint[]
   ) as l(org_id, uid, token)`
+
+/** All lock rows in this order: in another one each could wait for what the other has. */
+const byUid = (a: Lease, b: Lease) => (a.uid < b.uid ? -1 : 1)
 
 const matching = (leases: ReadonlyArray<Lease>, kept: ReadonlyArray<{ readonly uid: string }>) => {
   const uids = new Set(kept.map((row) => row.uid))

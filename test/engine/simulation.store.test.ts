@@ -59,8 +59,9 @@ describe("the engine, simulated", () => {
         assert.isAbove(sum("looks"), counts.length)
         if (counts.length < histories) return
         assert.isAbove(sum("refused"), counts.length / 10)
-        assert.isAbove(sum("fenced"), 0)
         assert.isAbove(sum("takenBack"), 0)
+        // Seldom: whoever is late is told so by the store, before a write.
+        if (counts.length >= 10 * histories) assert.isAbove(sum("fenced"), 0)
       }
     },
     play

@@ -194,7 +194,39 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
     })
   )
 
-  it.effect("what was leased and could not be loaded is given back once the store answers again", () =>
+  it.effect("what is being changed is leased once the change is there, and with it", () =>
+    Effect.gen(function* () {
+      const { work, orgId, uid, take, isDue } = yield* makeTwo
+      const change = yield* openTransaction(
+        (sql) => sql`
+          with asked as (update work set again = true where uid = ${uid})
+          update resource set generation = generation + 1 where uid = ${uid}`
+      )
+      assert.isTrue(Option.isNone(yield* work.claimOne(orgId, uid, 30_000, anyPool)))
+      assert.isFalse(yield* isDue)
+      yield* change.commit
+      assert.strictEqual((yield* take).generation, 2)
+    })
+  )
+
+  it.effect(
+    "a process of the former release, which takes tokens from the sequence, gets one that is new",
+    () =>
+      Effect.gen(function* () {
+        const { work, take, uid } = yield* makeOne
+        const { engine: sql } = yield* Db
+        const first = yield* take
+        yield* work.release([first])
+        const [row] = yield* sql<{ readonly token: string }>`
+        update work set lease_token = nextval('lease_token'), lease_until = now() + interval '1 hour'
+        where uid = ${uid} returning lease_token::text as token`
+        assert.isTrue(BigInt(row?.token ?? 0) > first.token)
+        yield* sql`update work set lease_token = null, lease_until = null where uid = ${uid}`
+        assert.isTrue((yield* take).token > BigInt(row?.token ?? 0))
+      })
+  )
+
+  it.effect("what cannot be loaded is not leased", () =>
     Effect.gen(function* () {
       const { work, uid, isDue } = yield* makeTwo
       const { engine: sql } = yield* Db
@@ -209,7 +241,7 @@ layer(postgres, { excludeTestServices: true })("what only Postgres keeps", (it) 
       )
       yield* owner`alter table hidden rename to resource`
       assert.strictEqual(failed._tag, "StoreUnavailable")
-      yield* eventually("it is due", isDue)
+      assert.isTrue(yield* isDue)
     }).pipe(Effect.provide(Reactivity.layer), Effect.scoped)
   )
 
