@@ -23,6 +23,7 @@ const emptyMeans: Readonly<Record<string, "not set" | "none" | "refused">> = {
   SVC_ENCRYPTION_KEYS: "not set",
   SVC_BILLING: "not set",
   SVC_ROLES: "refused",
+  SVC_ENGINE_THREAD: "not set",
   SVC_REGION: "not set",
   SVC_MANAGED_HOST: "not set",
   SVC_SERVICES_ADDRESS: "not set",
