@@ -50,18 +50,20 @@ export class MemoryStore extends DesiredRows {
     this.#flaws = flaws
   }
 
-  /** Takes back what is not on the disk: results that changed nothing, and leases, which it answers. */
-  crash(): ReadonlyArray<Lease> {
+  /** Takes back what is not on the disk: leases, and results that changed nothing, whose leases are there again. */
+  crash(): { readonly lost: ReadonlyArray<Lease>; readonly back: ReadonlyArray<Lease> } {
     const lost: Array<Lease> = []
+    const back: Array<Lease> = []
     for (const [uid, before] of this.#unflushed) {
       const row = this.work.get(uid)
       if (row === undefined) continue
       if (row.leaseToken !== null) lost.push({ orgId: row.orgId, uid, token: row.leaseToken })
       Object.assign(row, before)
+      if (before.leaseToken !== null) back.push({ orgId: row.orgId, uid, token: before.leaseToken })
     }
     this.#numbers.last = this.#numbers.flushed
     this.#unflushed.clear()
-    return lost
+    return { lost, back }
   }
 
   protected override flush(): void {

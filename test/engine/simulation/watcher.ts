@@ -48,8 +48,6 @@ interface Held {
   until: number
   /** Whether it was paused when the run began, so that the run may not touch anything. */
   readonly paused: boolean
-  /** Whose lease had ended when this one began. */
-  readonly before: Held | undefined
 }
 
 export class Watcher {
@@ -142,7 +140,7 @@ export class Watcher {
         throw new Violation("one at a time", `the token ${token} of ${uid} is not new`)
       this.#newestToken = token
       const paused = this.#store.pausedNow(this.#store.resources.get(uid)!) !== null
-      const held = { token, machine, until: now + leaseMs, paused, before }
+      const held = { token, machine, until: now + leaseMs, paused }
       this.#held.set(uid, held)
       this.#runs.set(token, { ...held, uid })
       this.#claimedAt.set(uid, now)
@@ -226,16 +224,20 @@ export class Watcher {
     }
   }
 
-  /** A crash of the store took these leases back: nobody has them, and they were never more than looks. */
-  tookBack(leases: ReadonlyArray<Lease>): void {
-    for (const { uid, token } of leases) {
+  /**
+   * A crash of the store took leases back: nobody has them, and they were never more than looks. Those before them are there
+   * again.
+   */
+  tookBack({ lost, back }: ReturnType<MemoryStore["crash"]>): void {
+    for (const { uid, token } of lost) {
       this.note(`the store has forgotten #${token} of ${uid}`)
       this.counts.takenBack++
       this.#takenBack.add(token)
-      const held = this.#held.get(uid)
-      if (held?.token !== token) continue
-      if (held.before === undefined) this.#held.delete(uid)
-      else this.#held.set(uid, held.before)
+      if (this.#held.get(uid)?.token === token) this.#held.delete(uid)
+    }
+    for (const { uid, token } of back) {
+      const run = this.#runs.get(token)
+      if (run !== undefined) this.#held.set(uid, run)
     }
   }
 
