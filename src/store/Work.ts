@@ -189,7 +189,7 @@ const leased = (sql: Sql) => sql`
   w.org_id as "orgId", w.uid, w.kind, w.lease_token::text as token, w.attempt, w.retry_token as "retryToken"`
 
 /**
- * What is leased, as it is now. The rows of \`taken\` were locked first and are found by where they were when the statement
+ * What is leased, as it is now. The rows of `taken` were locked first and are found by where they were when the statement
  * began: one that was changed since is elsewhere, and is not leased. So what is read is as new as the lease, and a change
  * that comes later finds the lease and marks the row.
  */
