@@ -42,7 +42,10 @@ const cachesOnce = async (plane: Plane, base: string) => {
   const folders = fs.readdirSync(path.join(base, "data", "caches"))
   const uids = (await everything(plane)).filter(({ kind }) => kind === "Cache").map(({ uid }) => uid)
   assert.sameMembers(folders, uids)
-  for (const uid of uids) assert.strictEqual(processesNaming(uid).length, 1, `one server for ${uid}`)
+  for (const uid of uids) {
+    const found = processesNaming(uid)
+    assert.strictEqual(found.length, 1, `one server for ${uid}: ${JSON.stringify(found)}`)
+  }
 }
 
 campaign(

@@ -1,3 +1,4 @@
+import { spawn } from "node:child_process"
 import { createHash } from "node:crypto"
 import * as fs from "node:fs"
 import * as net from "node:net"
@@ -206,6 +207,47 @@ test("a server outlives its control plane, and the next one finds it", (world) =
     )
   }))
 
+test("a server that somebody began before he was killed is waited for, and not begun twice", (world) =>
+  Effect.gen(function* () {
+    const servers = yield* RedisServers
+    const { runAs } = yield* Host
+    const target = newTarget()
+    yield* provision(target)
+    yield* servers.stop(target)
+    const config = path.join(folderOf(world, target), "redis.conf")
+    const begun = spawn("/bin/sh", ["-c", 'sleep 1; exec redis-server "$0"', config], {
+      stdio: "ignore",
+      ...(runAs === undefined ? {} : { uid: runAs.uid, gid: runAs.gid })
+    })
+    yield* startedAgain(target)
+    assert.strictEqual(pidOf(yield* found(target.uid)), begun.pid)
+    assert.deepStrictEqual(
+      processesNaming(config).map(({ pid }) => pid),
+      [begun.pid]
+    )
+  }))
+
+test("a server that cannot be reached any more is ended before another is begun", (world) =>
+  Effect.gen(function* () {
+    const servers = yield* RedisServers
+    const target = newTarget()
+    const lost = pidOf(yield* provision(target))
+    yield* command(yield* client(target), "SET kept yes")
+    fs.rmSync(path.join(folderOf(world, target), "redis.pid"))
+    fs.rmSync(socketOf(world, target.uid))
+    assert.strictEqual((yield* found(target.uid)).process._tag, "Stopped")
+    const error = yield* Effect.flip(
+      servers
+        .start(target, limits)
+        .pipe(Effect.provideService(RedisPatience, { answerMs: 8_000, stopMs: 10_000, startMs: 100 }))
+    )
+    assert.strictEqual(error.reason, "NotAnswering")
+    yield* startedAgain(target)
+    assert.notStrictEqual(pidOf(yield* found(target.uid)), lost)
+    assert.strictEqual(processesNaming(folderOf(world, target)).length, 1)
+    assert.strictEqual(yield* command(yield* client(target), "GET kept"), "yes")
+  }))
+
 test("a process that is ending, and still takes connections, is waited for", (world) =>
   Effect.gen(function* () {
     const target = newTarget()
@@ -330,9 +372,9 @@ test("a port that another program holds is named in the error", (world) =>
   }))
 
 /** For looks at a server that will not answer. */
-const givenUpSoon = Effect.provideService(RedisPatience, { answerMs: 1_500, stopMs: 10_000 })
+const givenUpSoon = Effect.provideService(RedisPatience, { answerMs: 1_500, stopMs: 10_000, startMs: 10_000 })
 /** For a server that will not end by itself. */
-const endedSoon = Effect.provideService(RedisPatience, { answerMs: 8_000, stopMs: 1_500 })
+const endedSoon = Effect.provideService(RedisPatience, { answerMs: 8_000, stopMs: 1_500, startMs: 10_000 })
 
 test("a server that hangs is neither taken for stopped nor for healthy, and can be ended", (world) =>
   Effect.gen(function* () {

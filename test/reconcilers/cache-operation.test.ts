@@ -178,9 +178,9 @@ const lookAt = (world: CacheWorld, resource: CacheResource, ageMs = 0) =>
   })
 
 /** For looks at a server that will not answer. */
-const givenUpSoon = Effect.provideService(RedisPatience, { answerMs: 1_500, stopMs: 10_000 })
+const givenUpSoon = Effect.provideService(RedisPatience, { answerMs: 1_500, stopMs: 10_000, startMs: 10_000 })
 /** For a server that will not end by itself. */
-const endedSoon = Effect.provideService(RedisPatience, { answerMs: 8_000, stopMs: 1_500 })
+const endedSoon = Effect.provideService(RedisPatience, { answerMs: 8_000, stopMs: 1_500, startMs: 10_000 })
 
 test("a server that hangs is waited for and not ready, and started again when that lasts", (world) =>
   Effect.gen(function* () {

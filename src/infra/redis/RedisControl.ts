@@ -148,10 +148,12 @@ export interface RedisPatience {
   readonly answerMs: number
   /** For its end: it has to write what is left of its append-only file before. */
   readonly stopMs: number
+  /** Until it listens, which takes milliseconds: this is for machines that are busy. */
+  readonly startMs: number
 }
 
 export const RedisPatience = Context.Reference<RedisPatience>("svc/infra/RedisPatience", {
-  defaultValue: () => ({ answerMs: 8_000, stopMs: 10_000 })
+  defaultValue: () => ({ answerMs: 8_000, stopMs: 10_000, startMs: 10_000 })
 })
 
 /**

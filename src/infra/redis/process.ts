@@ -4,6 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import type { Host, SpawnOptions } from "../host/Host.ts"
+import { processesNaming } from "../host/processes-naming.ts"
 import { oomScores } from "../host/server-limits.ts"
 import { logSince, logSize } from "../host/server-logs.ts"
 import { failed, RedisServerError } from "./errors.ts"
@@ -56,8 +57,6 @@ const whileEnding = {
   schedule: Schedule.spaced(50),
   times: 20
 }
-/** A server listens within milliseconds; this is for machines that are busy. */
-const startMs = 10_000
 
 export const makeProcesses = (host: Host["Service"]) => {
   /** The process is known by its command line, which names the configuration file in its own folder. */
@@ -116,14 +115,47 @@ export const makeProcesses = (host: Host["Service"]) => {
   const pidOf = (place: RedisPlace) =>
     Effect.flatMap(recorded(place), (pid) => (pid === undefined ? answering(place) : Effect.succeed(pid)))
 
+  const end = Effect.fnUntraced(function* (place: RedisPlace, pid: number) {
+    const { stopMs } = yield* RedisPatience
+    const gone = Effect.map(isRunning(place, pid), (running) => !running)
+    yield* host.kill(pid, "SIGTERM")
+    yield* until(gone, stopMs, () => host.kill(pid, "SIGKILL"))
+    yield* until(gone, stopMs, () =>
+      Effect.fail(
+        new RedisServerError({
+          reason: "Failed",
+          message: `The process ${pid} of the server cannot be ended`
+        })
+      )
+    )
+  })
+
   return {
     find,
     pidOf,
     program,
     start: Effect.fnUntraced(function* (place: RedisPlace, limits: SpawnOptions["limits"] & {}) {
       const command = yield* program
+      const { startMs } = yield* RedisPatience
       const log = path.join(place.dir, logName)
       const before = yield* logSize(log)
+      const listens = Effect.fnUntraced(function* (pid: number) {
+        return (yield* recorded(place)) === pid && (yield* exists(place.endpoint.socket))
+      })
+      const notAnswering = new RedisServerError({
+        reason: "NotAnswering",
+        message: `The server was started and does not listen after ${startMs / 1000} s`
+      })
+      // Whoever began it may have been killed before it told its pid. Two would share a folder.
+      const [begun] = yield* processesNaming(path.join(place.dir, configName))
+      if (begun !== undefined) {
+        const runs = isRunning(place, begun)
+        const decided = Effect.gen(function* () {
+          return (yield* listens(begun)) || !(yield* runs)
+        })
+        yield* until(decided, startMs, () => Effect.andThen(end(place, begun), notAnswering))
+        if (yield* runs) return
+      }
       if (before > maxLogBytes) yield* Effect.mapError(host.removeAll(log), failed)
       const spawned = yield* Effect.mapError(
         host.spawn({
@@ -137,37 +169,18 @@ export const makeProcesses = (host: Host["Service"]) => {
         failed
       )
       const ready = Effect.gen(function* () {
-        if ((yield* recorded(place)) === spawned && (yield* exists(place.endpoint.socket))) return true
+        if (yield* listens(spawned)) return true
         if (yield* isRunning(place, spawned)) return false
         return yield* new RedisServerError({
           reason: "StartFailed",
           message: `The server ended as soon as it was started: ${lastWords(yield* logSince(log, before > maxLogBytes ? 0 : before))}`
         })
       })
-      yield* until(ready, startMs, () =>
-        Effect.fail(
-          new RedisServerError({
-            reason: "NotAnswering",
-            message: `The server was started and does not listen after ${startMs / 1000} s`
-          })
-        )
-      )
+      yield* until(ready, startMs, () => notAnswering)
     }),
     stop: Effect.fnUntraced(function* (place: RedisPlace) {
       const pid = yield* pidOf(place)
-      if (pid === undefined) return
-      const { stopMs } = yield* RedisPatience
-      const gone = Effect.map(isRunning(place, pid), (running) => !running)
-      yield* host.kill(pid, "SIGTERM")
-      yield* until(gone, stopMs, () => host.kill(pid, "SIGKILL"))
-      yield* until(gone, stopMs, () =>
-        Effect.fail(
-          new RedisServerError({
-            reason: "Failed",
-            message: `The process ${pid} of the server cannot be ended`
-          })
-        )
-      )
+      if (pid !== undefined) yield* end(place, pid)
     })
   }
 }
