@@ -5,8 +5,6 @@
  * address is judged, and the connection goes to an address that passed; asking again could give another answer. No
  * redirect is followed, and the answer is read up to a bound.
  */
-import * as http from "node:http"
-import * as https from "node:https"
 import * as net from "node:net"
 import * as tls from "node:tls"
 import * as Clock from "effect/Clock"
@@ -17,6 +15,7 @@ import * as Schema from "effect/Schema"
 import { isLoopback, rangesOf, refusal } from "#src/address-ranges.ts"
 import { AppConfig } from "#src/config.ts"
 import { CertificateAuthority } from "#src/infra/CertificateAuthority.ts"
+import { type Connections, type Got, makeConnections, type Target } from "./connections.ts"
 import { Names, ownAddresses } from "./names.ts"
 
 export interface OutboundRequest {
@@ -37,7 +36,7 @@ export interface OutboundRequest {
 
 export interface OutboundAnswer {
   readonly status: number
-  readonly headers: http.IncomingHttpHeaders
+  readonly headers: Got["headers"]
   readonly body: string
   readonly durationMs: number
 }
@@ -61,8 +60,6 @@ export class OutboundFailed extends Schema.TaggedError<OutboundFailed>()("Outbou
 }) {}
 
 const defaultAnswerBytes = 64 * 1024
-/** Shorter than what servers keep an idle connection for, so that theirs is seldom closed under a request. */
-const idleMs = 4000
 /**
  * A kept connection that ends within so long was closed before the request came. Later it may be that somebody who
  * works on the request vanished, and whether to ask again is for the caller to decide.
@@ -110,23 +107,7 @@ export class Outbound extends Context.Service<
           })
         )
       )
-      const agents = yield* Effect.acquireRelease(
-        Effect.sync(() => {
-          const options = {
-            keepAlive: true,
-            timeout: idleMs,
-            // Of one host: as many as jobs and batches call it at once, which would connect anew each time.
-            maxFreeSockets: 1_024,
-            scheduling: "lifo"
-          } as const
-          return { http: new http.Agent(options), https: new https.Agent(options) }
-        }),
-        ({ http, https }) =>
-          Effect.sync(() => {
-            http.destroy()
-            https.destroy()
-          })
-      )
+      const connections = yield* makeConnections
 
       /** The URL and its host without brackets, when nothing is wrong with it as it is written. */
       const parse = Effect.fnUntraced(function* (text: string) {
@@ -202,29 +183,10 @@ export class Outbound extends Context.Service<
         }))
 
       const exchange = Effect.fnUntraced(function* (request: OutboundRequest) {
-        const { url, host, addresses, secureContext } = yield* request.isOwn === true
+        const { url, addresses, secureContext } = yield* request.isOwn === true
           ? ownInstance(request.url)
           : resolve(request.url, request.publicOnly)
-        const secure = secureContext !== undefined
-        const options: https.RequestOptions = {
-          method: request.method ?? "POST",
-          path: `${url.pathname}${url.search}`,
-          port: url.port === "" ? (secure ? 443 : 80) : Number(url.port),
-          headers: {
-            "user-agent": "svc",
-            ...request.headers,
-            host: url.host,
-            ...(request.method === "GET" ? {} : { "content-length": Buffer.byteLength(request.body) })
-          },
-          ...(secure
-            ? {
-                agent: agents.https,
-                secureContext,
-                servername: net.isIP(host) === 0 ? host : ""
-              }
-            : { agent: agents.http })
-        }
-        return yield* attempt(secure ? https : http, options, addresses, request)
+        return yield* attempt(connections, { url, secureContext }, addresses, request)
       })
 
       const send = Effect.fnUntraced(function* (request: OutboundRequest) {
@@ -255,89 +217,34 @@ export class Outbound extends Context.Service<
   )
 }
 
-type Got = Omit<OutboundAnswer, "durationMs">
-
 /** One address after the other, until one takes the connection. */
 const attempt = (
-  module: typeof http | typeof https,
-  options: https.RequestOptions,
-  [address, ...others]: ReadonlyArray<string>,
+  connections: Connections,
+  target: Omit<Target, "address">,
+  [address = "", ...others]: ReadonlyArray<string>,
   request: OutboundRequest
-): Effect.Effect<Got, OutboundFailed> =>
-  Effect.catch(once(module, { ...options, host: address }, request), (fault) => {
-    if (fault.sent) return Effect.fail(fault.error)
-    if (fault.stale) return attempt(module, options, [address ?? "", ...others], request)
-    return others.length > 0 ? attempt(module, options, others, request) : Effect.fail(fault.error)
-  })
-
-interface Fault {
-  readonly error: OutboundFailed
-  /** Somebody may have received it. */
-  readonly sent: boolean
-  /** The far end had closed a connection that was kept for later: nobody looked at the request. */
-  readonly stale: boolean
-}
-
-const once = Effect.fnUntraced(function* (
-  module: typeof http | typeof https,
-  options: https.RequestOptions,
-  { body, maxAnswerBytes = defaultAnswerBytes }: OutboundRequest
-) {
-  const clock = yield* Clock.Clock
-  return yield* Effect.callback<Got, Fault>((resume) => {
+): Effect.Effect<Got, OutboundFailed> => {
+  const { method = "POST", headers, body, maxAnswerBytes = defaultAnswerBytes } = request
+  return Effect.flatMap(Clock.Clock, (clock) => {
     const begun = clock.currentTimeMillisUnsafe()
-    let connected = false
-    let answered = false
-    const outgoing = module.request(options, (incoming) => {
-      answered = true
-      const chunks: Array<Buffer> = []
-      let size = 0
-      const finish = () =>
-        resume(
-          Effect.succeed({
-            status: incoming.statusCode ?? 0,
-            headers: incoming.headers,
-            body: Buffer.concat(chunks).subarray(0, maxAnswerBytes).toString("utf8")
-          })
-        )
-      incoming.on("data", (chunk: Buffer) => {
-        chunks.push(chunk)
-        size += chunk.length
-        if (size < maxAnswerBytes) return
-        finish()
-        outgoing.destroy()
-      })
-      incoming.on("end", finish)
-      incoming.on("error", fail)
-    })
-    const fail = (error: Error) => {
-      const closed = "code" in error && (error.code === "ECONNRESET" || error.code === "EPIPE")
-      const atOnce = clock.currentTimeMillisUnsafe() - begun < staleMs
-      const stale = closed && outgoing.reusedSocket && !answered && atOnce
-      resume(
-        Effect.fail({
-          error: new OutboundFailed({
-            message: `The request did not get through: ${error.message}`,
-            reason: "connection"
-          }),
-          sent: connected && !stale,
-          stale
-        })
-      )
+    const sent = {
+      method,
+      headers: { "user-agent": "svc", ...headers },
+      body: method === "GET" ? undefined : body,
+      maxAnswerBytes
     }
-    outgoing.on("error", fail)
-    outgoing.on("socket", (socket) => {
-      connected = outgoing.reusedSocket
-      // A listener on a connection that is made already would stay there.
-      if (connected) return
-      socket.once(module === https ? "secureConnect" : "connect", () => {
-        connected = true
+    return Effect.catch(connections.exchange({ ...target, address }, sent), (broken) => {
+      // The other end had closed a connection that was kept for later: nobody looked at the request.
+      if (broken.closed && clock.currentTimeMillisUnsafe() - begun < staleMs)
+        return attempt(connections, target, [address, ...others], request)
+      if (!broken.sent && others.length > 0) return attempt(connections, target, others, request)
+      return new OutboundFailed({
+        message: `The request did not get through: ${broken.message}`,
+        reason: "connection"
       })
     })
-    outgoing.end(body)
-    return Effect.sync(() => outgoing.destroy())
   })
-})
+}
 
 /** As much of what somebody wrote as belongs in a message, and no password in it. */
 const shown = (text: string) => {
