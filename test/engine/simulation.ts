@@ -105,10 +105,20 @@ export class Simulation {
   }
 
   #settle(): void {
-    const { timeline } = this.cluster
-    const end = timeline.now + settleMs
-    while (this.#trouble() !== undefined && timeline.now < end) timeline.runUntil(timeline.now + 1_000)
+    const { timeline, store, watcher } = this.cluster
+    const began = timeline.now
+    // A run that was struck by a fault may still be at it when everything looks well.
+    const struck = () =>
+      [...store.work.values()].find(
+        ({ uid, leaseToken }) => leaseToken !== null && watcher.lastTurn(uid) < began
+      )
+    while (this.#trouble() !== undefined || struck() !== undefined) {
+      if (timeline.now > began + settleMs) break
+      timeline.runUntil(timeline.now + 1_000)
+    }
     this.#demand("")
+    const late = struck()
+    if (late !== undefined) throw new Violation("leases are given back", `${late.uid} never was`)
   }
 
   /** A round of looks finds nothing to do, and nothing waits for what has happened already. */
