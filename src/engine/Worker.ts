@@ -73,10 +73,7 @@ export const layer = Layer.effect(
       found: () => Queue.offerUnsafe(lookFound, undefined),
       sooner: () => Queue.offerUnsafe(lookAgain, undefined)
     })
-    const runs = yield* makeRuns(registrations, store, options, looks, clock, () => {
-      Queue.offerUnsafe(wake, undefined)
-      Queue.offerUnsafe(lookAgain, undefined)
-    })
+    const runs = yield* makeRuns(registrations, store, options, looks, clock, () => lanes.freed())
     const { running, recorder } = runs
     const lanes = yield* makeLanes(
       registrations,

@@ -15,7 +15,7 @@ import type { EngineOptions } from "./options.ts"
 import type { Registration } from "./Reconciler.ts"
 import { makeRooms, sliceSize } from "./rooms.ts"
 import type { Runs } from "./runs.ts"
-import type { KindRoom, WorkStore } from "./WorkStore.ts"
+import type { WorkStore } from "./WorkStore.ts"
 
 /** Milliseconds that routine looks may be late, so that many begin together and are loaded by one statement. */
 const lookTickMs = 100
@@ -24,7 +24,7 @@ const giveWayMs = 25
 /** Milliseconds after an announcement for which another is expected. */
 const askedMs = 1_000
 
-/** Told from elsewhere: that something may be due, and that there may be room for looks. */
+/** Told from elsewhere: that something may be due, and that looks may be. */
 export interface Wakes {
   readonly wake: Queue.Queue<void>
   readonly lookAgain: Queue.Queue<void>
@@ -55,6 +55,15 @@ export const makeLanes = Effect.fnUntraced(function* (
     Queue.offerUnsafe(alarm, undefined)
     Queue.offerUnsafe(wake, undefined)
   })
+  /** Something that was asked for may have found no room. */
+  let crowded = false
+  /** A run has ended: there is room for another. */
+  const freed = () => {
+    Queue.offerUnsafe(wake, undefined)
+    Queue.offerUnsafe(lookAgain, undefined)
+    // Routine claims leave it for a while to the lane of what was asked for.
+    if (crowded && isAsked()) Queue.offerUnsafe(alarm, undefined)
+  }
   const turn = yield* Semaphore.make(1)
   const idle = yield* Semaphore.make(1)
   const rooms = makeRooms(running, busy, isAsked, registrations, options, region)
@@ -88,22 +97,28 @@ export const makeLanes = Effect.fnUntraced(function* (
           // Creations that slipped past the deletion of what contains them.
           if (one.children !== null && one.children.notDeleting > 0) yield* store.cascade(one.orgId, one.uid)
         }
-        const more = wanted.some(
+        const full = wanted.some(
           (room) => claimed.filter((one) => one.kind === room.kind).length >= room.room
         )
-        return { wanted, more: more && surplus.length === 0 }
+        const isOver = surplus.length > 0
+        const isShort =
+          wanted.length < registrations.size || wanted.some(({ fullOrgs }) => fullOrgs.length > 0)
+        return { more: full && !isOver, leftBehind: full || isOver || isShort }
       })
     )
   // Two lanes take turns: while one starts what it claimed, the other's claim is on its way.
   const claimRound = Effect.flatMap(
     startSome(turn.withPermit(Effect.andThen(giveWay, claimSome(false))), giveWay),
-    ({ wanted, more }) => (more ? Effect.void : idle.withPermit(rest(wanted)))
+    ({ more }) => (more ? Effect.void : idle.withPermit(rest))
   )
   // What somebody asked for does not queue behind a large claim of routine looks.
   const urgentRound = Effect.andThen(
     Queue.take(alarm),
     startSome(claimSome(true), Effect.yieldNow).pipe(
-      Effect.map(({ more }) => more && Queue.offerUnsafe(alarm, undefined)),
+      Effect.flatMap(({ more, leftBehind }) => {
+        crowded = leftBehind
+        return more ? Queue.offer(alarm, undefined) : Effect.void
+      }),
       Effect.ensuring(calm.open)
     )
   )
@@ -141,8 +156,10 @@ export const makeLanes = Effect.fnUntraced(function* (
   })
 
   /** Waits for an announcement, for the next thing to become due, or for the safety net. */
-  const rest = Effect.fnUntraced(function* (rooms: ReadonlyArray<KindRoom>) {
-    const next = yield* store.nextDueIn(rooms)
+  const rest = Effect.gen(function* () {
+    // Of this moment: whoever rests has waited for the other to be done with it.
+    const free = rooms.free(false)
+    const next = yield* store.nextDueIn(free)
     // What is due and could not be claimed now is in somebody's hands or over a share: a short pause, not none.
     const pause = Math.min(
       options.pollMs,
@@ -151,10 +168,10 @@ export const makeLanes = Effect.fnUntraced(function* (
         Option.getOrElse(next, () => options.pollMs)
       )
     )
-    const woken = yield* Effect.timeoutOption(Queue.take(wake), rooms.length === 0 ? options.pollMs : pause)
+    const woken = yield* Effect.timeoutOption(Queue.take(wake), free.length === 0 ? options.pollMs : pause)
     // Its time has come without a word, and routine claims may leave it to urgent ones.
     if (Option.isNone(woken) && Option.exists(next, (ms) => ms > 0)) Queue.offerUnsafe(alarm, undefined)
   })
 
-  return { poke, claimRound, urgentRound, lookRound }
+  return { poke, freed, claimRound, urgentRound, lookRound }
 })

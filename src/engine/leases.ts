@@ -127,7 +127,8 @@ export const makeLeases = (
   const gate = (entry: Running): Effect.Effect<void> =>
     Effect.gen(function* () {
       const holds = () => running.get(entry.claimed.uid) === entry
-      if (holds() && (!entry.lasting || inDoubt(entry)))
+      // An answer may come so late that the lease which it gives has ended: a process can sleep while it waits for one.
+      while (holds() && (!entry.lasting || inDoubt(entry)))
         yield* Effect.catch(confirm(entry), () => Effect.sync(() => drop(entry)))
       if (!holds()) return yield* Effect.interrupt
     })

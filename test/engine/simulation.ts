@@ -91,6 +91,8 @@ export class Simulation {
     this.cluster.every(seldom, end, () => this.#faults.strike())
     timeline.runUntil(end)
     watcher.note("faults stop")
+    // What is on its way may take that long, and give a lease once more that nobody heard of.
+    if (weather.loss > 0) watcher.excuse(callMs + times.leaseMs)
     weather.loss = 0
     weather.outageUntil = 0
     weather.downUntil = 0
