@@ -50,6 +50,20 @@ const frames = (stored: Buffer): ReadonlyArray<Buffer> => {
 const random = new Seeded(1)
 
 describe("the envelope of an object", () => {
+  it("is done with a chunk when the next but one is asked for, so that two buffers are enough", async () => {
+    const content = randomBytes(3_000_000)
+    async function* inTurn() {
+      const buffers = [Buffer.alloc(100_000), Buffer.alloc(100_000)] as const
+      for (let at = 0, turn = 0; at < content.length; at += 100_000, turn = 1 - turn) {
+        const buffer = buffers[turn === 0 ? 0 : 1]
+        content.copy(buffer, 0, at)
+        yield buffer
+      }
+    }
+    const stored = await collect(flat(encode(key, object, inTurn())))
+    assert.isTrue((await collect(decode(key, object, pieces(stored, 10_000)))).equals(content))
+  })
+
   it("gives back what was put in, whatever its size and the pieces it comes in", async () => {
     for (const size of [0, 1, 100, frameSize - 1, frameSize, frameSize + 1, 3 * frameSize, 1_234_567]) {
       for (const content of [randomBytes(size), Buffer.alloc(size, 7)]) {

@@ -55,13 +55,14 @@ export const makeShipping = Effect.gen(function* () {
     key: Uint8Array,
     { name, file, finishedAt }: Finished
   ) {
+    const buffers = unused.pop() ?? makeBuffers()
     return yield* putSealed(
       repository.local,
       key,
       ref.lineage,
       { name: `wal/${name}`, backupId: null, finishedAt: isSegment(name) ? finishedAt : null },
-      () => read(file)
-    )
+      () => read(file, buffers)
+    ).pipe(Effect.ensuring(Effect.sync(() => unused.push(buffers))))
   })
 
   /** One batch of one database, for as long as this process may ship it. */
@@ -225,21 +226,21 @@ const troubleOf = (error: PlaceError): Trouble =>
         detail: detailOf(error)
       }
 
-/** Used again and again: to collect one for each segment costs more than to read it. */
-const buffers: Array<Buffer> = []
+type Buffers = readonly [Buffer, Buffer]
+const makeBuffers = (): Buffers => [Buffer.allocUnsafeSlow(1 << 20), Buffer.allocUnsafeSlow(1 << 20)]
+/** Used again and again: to collect some for each segment costs more than to read it. */
+const unused: Array<Buffers> = []
 
-async function* read(file: string): AsyncGenerator<Uint8Array> {
+/** A chunk is done with when the next but one is asked for: two buffers in turn are enough. */
+async function* read(file: string, [first, second]: Buffers): AsyncGenerator<Uint8Array> {
   const handle = await fs.open(file, "r")
-  // One for all of it: a chunk is done with when the next one is asked for.
-  const buffer = buffers.pop() ?? Buffer.allocUnsafeSlow(1 << 20)
   try {
-    for (;;) {
+    for (let [buffer, other] = [first, second]; ; [buffer, other] = [other, buffer]) {
       const { bytesRead } = await handle.read(buffer, 0, buffer.length, null)
       if (bytesRead === 0) return
       yield buffer.subarray(0, bytesRead)
     }
   } finally {
-    buffers.push(buffer)
     await handle.close()
   }
 }

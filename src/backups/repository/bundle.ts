@@ -51,15 +51,16 @@ const record = (kind: number, content: Uint8Array): Uint8Array => {
   return content.length === 0 ? head : Buffer.concat([head, content])
 }
 
-/** The part's bytes, each chunk until the next one is asked for. `onRead` is told how many bytes of files passed. */
+/** The part's bytes, each chunk until the next but one is asked for. `onRead` is told how many bytes of files passed. */
 export async function* pack(
   dataDir: string,
   part: Part,
   onRead: (bytes: number) => void
 ): AsyncGenerator<Uint8Array> {
-  // One for all: to allocate one for each file and block costs more than to read them.
+  // Two for all, in turn: to allocate one for each file and block costs more than to read them.
   const largest = part.pieces.reduce((most, { bytes }) => Math.max(most, bytes), 0)
-  const buffer = Buffer.allocUnsafeSlow(Math.min(readSize, largest) + 5)
+  const make = () => Buffer.allocUnsafeSlow(Math.min(readSize, largest) + 5)
+  let [buffer, other] = [make(), make()]
   for (const folder of part.folders) yield record(kinds.folder, Buffer.from(folder))
   for (const piece of part.pieces) {
     const handle = await fs.open(path.join(dataDir, piece.path), "r").catch(unlessGone)
@@ -76,6 +77,7 @@ export async function* pack(
         buffer.writeUInt8(kinds.data, 0)
         buffer.writeUInt32BE(bytesRead, 1)
         yield buffer.subarray(0, 5 + bytesRead)
+        ;[buffer, other] = [other, buffer]
         at += bytesRead
         onRead(bytesRead)
       }

@@ -192,7 +192,10 @@ async function* opened(
 const altered = ({ name }: ObjectName) =>
   new NotAuthentic(`${name} does not open: it was altered, cut off, or belongs elsewhere`)
 
-/** A chunk is done with before the next one is asked for: whoever gives them may use one buffer for all. */
+/**
+ * One chunk is compressed while the next is read and counted, and what came before is sealed and written. A chunk is done
+ * with before the next but one is asked for: whoever gives them may use two buffers in turn.
+ */
 async function* compressed(
   content: AsyncIterable<Uint8Array>,
   plain: Counting | undefined
@@ -207,12 +210,16 @@ async function* compressed(
     new Promise<void>((resolve, reject) =>
       zstd.write(chunk, (error) => (error instanceof Error ? reject(error) : resolve()))
     )
+  let before = Promise.resolve()
   try {
     for await (const chunk of content) {
       plain?.count(chunk)
-      await written(chunk)
+      await before
+      before = written(chunk)
+      before.catch(() => {})
       yield made.splice(0)
     }
+    await before
     zstd.end()
     await ended
     yield made.splice(0)
