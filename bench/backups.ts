@@ -17,7 +17,7 @@ import { type BackupWorld, connect, onStore, portOf, readyDatabase, startLoops }
 import { type DatabaseResource, folderOf } from "#test/setup/databases.ts"
 import { memorySecrets } from "#test/setup/memory-secrets.ts"
 import { processesNaming } from "#test/setup/processes.ts"
-import type { Figure } from "./figures.ts"
+import { type Figure, median, spread } from "./figures.ts"
 
 const run = promisify(execFile)
 
@@ -37,7 +37,10 @@ const until = <A, E>(what: string, look: Effect.Effect<A | undefined | false, E>
   )
 const sizes = (process.env["BENCH_MB"] ?? "100,1000").split(",").map(Number)
 const pgbench = "/usr/lib/postgresql/15/bin/pgbench"
-const seconds = 15
+const rounds = 5
+/** Of `pgbench`, with archiving and without. */
+const pairs = 10
+const seconds = 8
 
 const fill = async (world: BackupWorld, database: DatabaseResource, megabytes: number) => {
   const sql = connect(world, portOf(world, database))
@@ -141,30 +144,30 @@ const archivingCost = async (world: BackupWorld, database: DatabaseResource) => 
   await Effect.runPromise(
     Effect.scoped(Effect.andThen(startLoops(world, { backupEveryMs: 1e15 }), allShipped(world, database)))
   )
-  const measured = { with: 0, without: 0, cpu: 0 }
-  // To and fro, so that a machine that gets slower or faster meanwhile favours neither.
-  for (const mode of ["without", "with", "with", "without", "without", "with"] as const) {
-    if (mode === "without") {
-      await settings(
-        "alter system set archive_command = '/bin/true'",
-        "select pg_reload_conf()",
-        "checkpoint"
-      )
-      measured.without += await transactions(world, database)
-    } else {
-      await settings("alter system reset archive_command", "select pg_reload_conf()", "checkpoint")
-      const before = process.cpuUsage()
-      measured.with += await Effect.runPromise(
-        Effect.scoped(
-          Effect.andThen(
-            startLoops(world, { backupEveryMs: 1e15 }),
-            Effect.promise(() => transactions(world, database))
-          )
+  const withArchiving = async () => {
+    await settings("alter system reset archive_command", "select pg_reload_conf()", "checkpoint")
+    const before = process.cpuUsage()
+    const rate = await Effect.runPromise(
+      Effect.scoped(
+        Effect.andThen(
+          startLoops(world, { backupEveryMs: 1e15 }),
+          Effect.promise(() => transactions(world, database))
         )
       )
-      const { user, system } = process.cpuUsage(before)
-      measured.cpu += (user + system) / 1e6
-    }
+    )
+    const { user, system } = process.cpuUsage(before)
+    return { rate, cpu: (user + system) / 1e6 / seconds }
+  }
+  const without = async () => {
+    await settings("alter system set archive_command = '/bin/true'", "select pg_reload_conf()", "checkpoint")
+    return transactions(world, database)
+  }
+  const measured: Array<{ readonly on: number; readonly off: number; readonly cpu: number }> = []
+  for (let pair = 0; pair < pairs; pair++) {
+    // To and fro, so that a machine that gets slower or faster meanwhile favours neither.
+    const before = pair % 2 === 0 ? await without() : undefined
+    const { rate, cpu } = await withArchiving()
+    measured.push({ on: rate, off: before ?? (await without()), cpu })
   }
   return measured
 }
@@ -188,33 +191,46 @@ export const backups = async (url: string): Promise<ReadonlyArray<Figure>> => {
     const idle = process.memoryUsage.rss()
     for (const megabytes of sizes) {
       await fill(world, database, megabytes)
-      const copied = await copyTime(world, database)
-      const [made, memory] = await watchingMemory(() => Effect.runPromise(oneBackup(world, database)))
-      const rate = made.bytes / 1e6 / made.seconds
-      const size = `${Math.round(made.bytes / 1e6)} MB`
-      const other = made.bytes / 1e6 / copied
+      const made: Array<Awaited<ReturnType<typeof round>>> = []
+      const round = async () => {
+        const copied = await copyTime(world, database)
+        const [backup, memory] = await watchingMemory(() => Effect.runPromise(oneBackup(world, database)))
+        return {
+          ...backup,
+          memory,
+          share: copied / backup.seconds,
+          rate: backup.bytes / 1e6 / backup.seconds
+        }
+      }
+      for (let i = 0; i < rounds; i++) made.push(await round())
+      const shares = made.map(({ share }) => share)
+      const [last] = made
+      if (last === undefined) continue
+      const size = `${Math.round(last.bytes / 1e6)} MB`
       figures.push(
         {
-          name: `base backup of ${size}`,
-          value: rate,
-          unit: "MB/s",
-          note: `${(rate / other).toFixed(2)} of cp -a and sync, ${Math.round(other)} MB/s; stored ${Math.round(made.stored / 1e6)} MB`
+          name: `base backup of ${size} to cp -a and sync`,
+          value: median(shares),
+          unit: "x",
+          aim: ">= 0.5",
+          note: `${spread(shares)}; ${Math.round(median(made.map(({ rate }) => rate)))} MB/s, stored ${Math.round(last.stored / 1e6)} MB`
         },
         {
           name: `memory at most during ${size}`,
-          value: memory / 1e6,
+          value: Math.max(...made.map(({ memory }) => memory)) / 1e6,
           unit: "MB",
           note: `${Math.round(idle / 1e6)} MB before`
         }
       )
     }
-    const { with: on, without, cpu } = await archivingCost(world, database)
+    const measured = await archivingCost(world, database)
+    const costs = measured.map(({ on, off }) => 100 * (1 - on / off))
     figures.push({
       name: "archiving's cost on pgbench",
-      value: 100 * (1 - on / without),
+      value: median(costs),
       unit: "%",
       aim: "< 5",
-      note: `${Math.round(on / 3)} transactions/s, archived nowhere ${Math.round(without / 3)}; the control plane took ${((100 * cpu) / 3 / seconds).toFixed(1)} % of a processor`
+      note: `${spread(costs)}; ${Math.round(median(measured.map(({ on }) => on)))} transactions/s, archived nowhere ${Math.round(median(measured.map(({ off }) => off)))}; the control plane took ${(100 * median(measured.map(({ cpu }) => cpu))).toFixed(1)} % of a processor`
     })
     return figures
   } finally {
