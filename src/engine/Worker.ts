@@ -106,8 +106,7 @@ export const layer = Layer.effect(
         return entry
       }).pipe(requests.withPermit, Effect.uninterruptible)
 
-    // Some may be due again at once: changed while they ran, or woken by what was just stored.
-    const recordRound = Effect.map(recorder.round, () => Queue.offerUnsafe(wake, undefined))
+    const recordRound = Effect.map(recorder.round, lanes.stored)
 
     const releaseAll = Effect.suspend(() => {
       // What could not be interrupted keeps its lease until that ends: it may still be at something.

@@ -64,6 +64,11 @@ export const makeLanes = Effect.fnUntraced(function* (
     // Routine claims leave it for a while to the lane of what was asked for.
     if (crowded && isAsked()) Queue.offerUnsafe(alarm, undefined)
   }
+  /** Results were stored: some may be due again at once, changed while they ran, or woken by what was stored. */
+  const stored = () => {
+    Queue.offerUnsafe(wake, undefined)
+    if (isAsked()) Queue.offerUnsafe(alarm, undefined)
+  }
   const turn = yield* Semaphore.make(1)
   const idle = yield* Semaphore.make(1)
   const rooms = makeRooms(running, busy, isAsked, registrations, options, region)
@@ -173,5 +178,5 @@ export const makeLanes = Effect.fnUntraced(function* (
     if (Option.isNone(woken) && Option.exists(next, (ms) => ms > 0)) Queue.offerUnsafe(alarm, undefined)
   })
 
-  return { poke, freed, claimRound, urgentRound, lookRound }
+  return { poke, freed, stored, claimRound, urgentRound, lookRound }
 })
