@@ -182,8 +182,7 @@ export class EdgeSites extends Context.Service<
               from resource r
               left join resource p on p.org_id = r.org_id and p.uid = r.project_id
               left join edge_site s on s.org_id = r.org_id and s.environment_uid = r.uid
-              where r.org_id = ${orgId}::uuid and r.uid = ${environmentUid}::uuid and r.kind = 'Environment'
-                and r.deleted_at is null
+              where r.org_id = ${orgId}::uuid and r.uid = ${environmentUid}::uuid and r.deleted_at is null
             ), place as (
               select org_id, uid, coalesce(kept, (
                 select one.label from unnest(array[
