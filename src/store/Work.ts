@@ -72,12 +72,12 @@ export const layer = Layer.effect(
                 and case when k."fullOrgs" = '{}' then true else org_id <> all (k."fullOrgs") end
               order by rank limit k.room for update skip locked
             ) w
-            -- Bounds one claim, and tells the planner that it is few rows among many.
             limit 1000
           ),
           taken as (
             ${take(sql, leaseMs)}, pool = due.pool
-            from due where w.ctid = due.tuple
+            -- The array is what makes the planner fetch them by where they are: for a join of so many it would read all.
+            from due where w.ctid = due.tuple and w.ctid = any(array(select tuple from due))
             returning ${leased(sql)}, (extract(epoch from now() - due.due_at) * 1000)::float8 as "lateBy"
           )
           ${ofTaken(sql)}`)

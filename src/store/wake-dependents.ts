@@ -20,6 +20,7 @@ export const wakeLate = (sql: Sql, stored: ReadonlyArray<Recorded>): Effect.Effe
     ...waitColumns(waitingOn),
     seen: waitingOn === null ? null : seen
   }))
+  const waits = stored.some(({ waitingOn }) => waitingOn !== null)
   // Index: work_waiting, and the primary keys.
   return repeatable(sql`
     with input as materialized (
@@ -30,8 +31,7 @@ export const wakeLate = (sql: Sql, stored: ReadonlyArray<Recorded>): Effect.Effe
       select w.org_id, w.uid from input i
       join resource c on c.org_id = i.org_id and c.uid = i.uid
       join work w on w.org_id = i.org_id and w.waiting_on = any(array[c.uid, ${named(sql, "c")}])
-      union
-      select i.org_id, i.uid from input i where ${targetChanged(sql)}
+      ${waits ? sql`union select i.org_id, i.uid from input i where ${targetChanged(sql)}` : sql``}
     ),
     woken as (
       update work w set
