@@ -24,8 +24,8 @@ import { type Figure, median } from "./figures.ts"
 
 const count = 60_000
 const lookSeconds = 3
-/** Resources of which something is recorded. */
-const changes = 10_000
+/** Resources of which something is recorded: enough that planning the statements on new connections does not count. */
+const changes = 40_000
 
 /** Fills the store with resources that are ready already: what remains is looking. */
 export const seed = async (sql: postgres.Sql, resources: number): Promise<string> => {
