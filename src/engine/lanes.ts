@@ -13,7 +13,7 @@ import type { Running } from "./leases.ts"
 import type { Looks } from "./looks.ts"
 import type { EngineOptions } from "./options.ts"
 import type { Registration } from "./Reconciler.ts"
-import { makeRooms, sliceSize } from "./rooms.ts"
+import { leaveMs, makeRooms, sliceSize } from "./rooms.ts"
 import type { Runs } from "./runs.ts"
 import type { WorkStore } from "./WorkStore.ts"
 
@@ -21,6 +21,8 @@ import type { WorkStore } from "./WorkStore.ts"
 const lookTickMs = 100
 /** Milliseconds for which one part of routine work lets others go first, at most. */
 const giveWayMs = 25
+/** Milliseconds for which what was asked for waits for what was begun before it, so that many are claimed at once. */
+const groupMs = 10
 /** Milliseconds after an announcement for which another is expected. */
 const askedMs = 1_000
 
@@ -57,8 +59,27 @@ export const makeLanes = Effect.fnUntraced(function* (
   })
   /** Something that was asked for may have found no room. */
   let crowded = false
+  /** What was asked for and begun last. As with small packets (RFC 896), what comes meanwhile goes together. */
+  let group: { readonly begunAt: number; readonly entries: ReadonlyArray<Running> } | undefined
+  const groupEnded = Latch.makeUnsafe(true)
+  const begun = (entries: ReadonlyArray<Running>) => {
+    if (entries.length === 0) return
+    group = { begunAt: clock.currentTimeMillisUnsafe(), entries }
+    groupEnded.closeUnsafe()
+  }
+  const turnOfGroup = Effect.suspend(() => {
+    const ms = group === undefined ? 0 : group.begunAt + groupMs - clock.currentTimeMillisUnsafe()
+    if (ms <= 0) return Effect.void
+    // Routine work goes on meanwhile.
+    calm.openUnsafe()
+    return Effect.andThen(Effect.timeoutOption(groupEnded.await, ms), calm.close)
+  })
   /** A run has ended: there is room for another. */
   const freed = () => {
+    if (group?.entries.every(({ busy }) => !busy) === true) {
+      group = undefined
+      groupEnded.openUnsafe()
+    }
     Queue.offerUnsafe(wake, undefined)
     Queue.offerUnsafe(lookAgain, undefined)
     // Routine claims leave it for a while to the lane of what was asked for.
@@ -82,7 +103,9 @@ export const makeLanes = Effect.fnUntraced(function* (
       const came = Map.groupBy(claimed, (one) => supersede(one.uid))
       const { mine, surplus } = rooms.within(came.get(false) ?? [], urgent)
       surplus.push(...(came.get(true) ?? []))
-      return { wanted, claimed, surplus, entries: mine.map((one) => admit(one, asked)) }
+      const entries = mine.map((one) => admit(one, asked))
+      if (urgent) begun(entries)
+      return { wanted, claimed, surplus, entries }
     })
   const startAll = Effect.fnUntraced(function* (entries: ReadonlyArray<Running>, pause: Effect.Effect<void>) {
     for (let from = 0; from < entries.length; from += sliceSize) {
@@ -114,11 +137,11 @@ export const makeLanes = Effect.fnUntraced(function* (
   // Two lanes take turns: while one starts what it claimed, the other's claim is on its way.
   const claimRound = Effect.flatMap(
     startSome(turn.withPermit(Effect.andThen(giveWay, claimSome(false))), giveWay),
-    ({ more }) => (more ? Effect.void : idle.withPermit(rest))
+    ({ more, leftBehind }) => (more ? Effect.void : idle.withPermit(rest(leftBehind)))
   )
   // What somebody asked for does not queue behind a large claim of routine looks.
   const urgentRound = Effect.andThen(
-    Queue.take(alarm),
+    Effect.andThen(Queue.take(alarm), turnOfGroup),
     startSome(claimSome(true), Effect.yieldNow).pipe(
       Effect.flatMap(({ more, leftBehind }) => {
         crowded = leftBehind
@@ -161,7 +184,9 @@ export const makeLanes = Effect.fnUntraced(function* (
   })
 
   /** Waits for an announcement, for the next thing to become due, or for the safety net. */
-  const rest = Effect.gen(function* () {
+  const rest = Effect.fnUntraced(function* (leftBehind: boolean) {
+    // What is announced is left to urgent claims so long; a routine one would find nothing.
+    if (!leftBehind && isAsked()) yield* Effect.sleep(leaveMs)
     // Of this moment: whoever rests has waited for the other to be done with it.
     const free = rooms.free(false)
     const next = yield* store.nextDueIn(free)

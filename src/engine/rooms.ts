@@ -13,7 +13,7 @@ const smallBatchSize = 64
 /** Reconciles started without letting anything else run: more would make announcements wait. */
 export const sliceSize = 32
 /** Milliseconds for which routine claims leave what was asked for to urgent ones, which are smaller and answered sooner. */
-const leaveMs = 100
+export const leaveMs = 100
 /** What somebody asked for may take this share of a kind's room beyond what routine work filled. */
 const urgentShare = 1 / 8
 
