@@ -6,6 +6,9 @@ import * as Schedule from "effect/Schedule"
 import { codeOf } from "#src/infra/error-code.ts"
 import { makeHolding, placeName } from "#src/infra/host/server-holding.ts"
 
+/** What control planes measure disks with names folders of servers as well, for a moment and now and then. */
+const measures = /^(nice -n 19 )?du -skD /
+
 /** Processes whose command line holds `text`. One that has ended is none, whether or not its exit was read. */
 export const processesNaming = (
   text: string
@@ -15,7 +18,7 @@ export const processesNaming = (
     if (!Number.isInteger(pid) || pid === process.pid) return []
     try {
       const line = fs.readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ")
-      return line.includes(text) ? [{ pid, line }] : []
+      return line.includes(text) && !measures.test(line) ? [{ pid, line }] : []
     } catch {
       // It ended while the list was read.
       return []
