@@ -13,7 +13,7 @@ import { apiProcess, benchFolder, seedProjects } from "./api-process.ts"
 import { cpuBelow, cpuOf, postmasterOf } from "./cpu.ts"
 import { type Figure, median, spread } from "./figures.ts"
 import { ended, type Load, load, serving } from "./load.ts"
-import { seed } from "./noop.ts"
+import { busy, seed } from "./noop.ts"
 
 const rounds = 7
 const seconds = 1.5
@@ -53,9 +53,7 @@ interface Round extends Load {
 /** What one server made must not keep the engine busy while the next one has its turn. */
 const engineIsDone = async (sql: postgres.Sql): Promise<void> => {
   for (let tries = 0; tries < 600; tries++) {
-    const [row] = await sql<[{ busy: boolean }]>`
-      select exists (select from work where kind = 'Environment' and not kept and rank < now() + interval '95 s') as busy`
-    if (!row.busy) return
+    if (!(await busy(sql, "Environment"))) return
     await setTimeout(50)
   }
   throw new Error("the engine does not come to an end")

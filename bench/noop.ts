@@ -52,9 +52,9 @@ export const seed = async (sql: postgres.Sql, resources: number): Promise<string
 
 const makeDue = (sql: postgres.Sql) => sql`update work set due_at = now(), rank = now(), kept = false`
 /** Due or leased. By the index, so that asking costs the run nothing. */
-const busy = async (sql: postgres.Sql): Promise<boolean> => {
+export const busy = async (sql: postgres.Sql, kind: string): Promise<boolean> => {
   const [row] = await sql<[{ busy: boolean }]>`
-    select exists (select from work where kind = 'Cache' and rank < now() + interval '95 seconds') as busy`
+    select exists (select from work where kind = ${kind} and rank < now() + interval '95 seconds') as busy`
   return row.busy
 }
 
@@ -109,7 +109,7 @@ export const changeRate = async (url: string, sql: postgres.Sql): Promise<number
   await sql`update work set due_at = 'infinity', rank = 'infinity', kept = false`
   await sql`update work set due_at = now(), rank = now() where ${chosen}`
   const { during } = await counting(url, sql, "1 hour")
-  const seconds = await timed(() => during(() => poll(async () => !(await busy(sql)))))
+  const seconds = await timed(() => during(() => poll(async () => !(await busy(sql, "Cache")))))
   return changes / seconds
 }
 

@@ -176,8 +176,9 @@ export class EdgeSites extends Context.Service<
           // Labels have 63 characters at most, and none begins as an internationalized one (RFC 5890, section 2.3.1). The
           // last digits of an id are random; more of them where somebody has the label already.
           const [row] = yield* repeatable(sql<{ readonly label: string }>`
-            with named as (
-              select r.org_id, r.uid, replace(r.uid::text, '-', '') as digits,
+            -- Materialized, so that the kind is a check: as a condition it made the planner read all of that kind.
+            with named as materialized (
+              select r.org_id, r.uid, r.kind, replace(r.uid::text, '-', '') as digits,
                 regexp_replace(r.name || '--' || coalesce(p.name, 'app'), '^xn--', 'x--') as words, s.label as kept
               from resource r
               left join resource p on p.org_id = r.org_id and p.uid = r.project_id
@@ -192,7 +193,7 @@ export class EdgeSites extends Context.Service<
                 ]) with ordinality as one(label, ord)
                 where one.label is not null and not exists (select from edge_site t where t.label = one.label)
                 order by ord limit 1)) as label
-              from named
+              from named where kind = 'Environment'
             ), site as (
               insert into edge_site (org_id, environment_uid, label, target)
               select org_id, uid, label, ${json}::jsonb from place

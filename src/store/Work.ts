@@ -72,6 +72,7 @@ export const layer = Layer.effect(
                 and case when k."fullOrgs" = '{}' then true else org_id <> all (k."fullOrgs") end
               order by rank limit k.room for update skip locked
             ) w
+            -- Bounds one claim.
             limit 1000
           ),
           taken as (

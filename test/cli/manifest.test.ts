@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { manifestJsonSchema } from "#src/manifest/json-schema.ts"
 import { Plane } from "#test/setup/control-plane.ts"
-import { processesNaming } from "#test/setup/processes.ts"
+import { serversNaming } from "#test/setup/processes.ts"
 import { Operator, signedIn } from "./control-plane.ts"
 
 const shop = (cache: string, more = "") => `version: 1
@@ -158,7 +158,7 @@ Plan: 1 to create, 1 to update, 0 to replace, 0 to delete.
       const { svc, manifest } = yield* Operator
       const { dataDir } = yield* Plane
       const file = manifest(first)
-      const before = processesNaming(`${dataDir}/caches`).length
+      const before = serversNaming(`${dataDir}/caches`).length
       const kept = yield* svc(["apply", "-f", file])
       assert.strictEqual(kept.code, 0, kept.stderr)
       const rest = yield* svc(["plan", "-f", file, "--detailed-exitcode"])
@@ -171,12 +171,12 @@ Plan: 1 to create, 1 to update, 0 to replace, 0 to delete.
       assert.include(asked.stderr, "This destroys with all data: shop/production/Cache/extra.")
       assert.strictEqual(asked.code, 2)
       assert.include(asked.stderr, "Repeat with --yes")
-      assert.strictEqual(processesNaming(`${dataDir}/caches`).length, before)
+      assert.strictEqual(serversNaming(`${dataDir}/caches`).length, before)
       const pruned = yield* svc(["apply", "-f", file, "--prune", "--yes"])
       assert.strictEqual(pruned.code, 0, pruned.stderr)
       assert.match(pruned.stderr, /- shop\/production\/Cache\/extra {2}\[destructive\]/)
       assert.match(pruned.stderr, /Cache\/extra {2}gone/)
-      assert.strictEqual(processesNaming(`${dataDir}/caches`).length, before - 1)
+      assert.strictEqual(serversNaming(`${dataDir}/caches`).length, before - 1)
     })
   )
 })

@@ -5,7 +5,7 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { createClient } from "redis"
 import { Plane } from "#test/setup/control-plane.ts"
-import { processesNaming } from "#test/setup/processes.ts"
+import { serversNaming } from "#test/setup/processes.ts"
 import { Operator, signedIn } from "./control-plane.ts"
 
 const ping = (url: string, ca: string) =>
@@ -165,15 +165,15 @@ layer(signedIn(), { excludeTestServices: true, timeout: "2 minutes" })("services
         assert.match(yield* ping(made.stdout.trim(), ca), /WRONGPASS/)
         assert.strictEqual(yield* ping(connectionString, ca), "PONG")
 
-        assert.strictEqual(processesNaming(`${dataDir}/caches/${cache.id}`).length, 1)
+        assert.strictEqual(serversNaming(`${dataDir}/caches/${cache.id}`).length, 1)
         const unsure = yield* svc(["caches", "delete", "shop", "pages"])
         assert.strictEqual(unsure.code, 2)
-        assert.strictEqual(processesNaming(`${dataDir}/caches/${cache.id}`).length, 1)
+        assert.strictEqual(serversNaming(`${dataDir}/caches/${cache.id}`).length, 1)
         const deleted = yield* svc(["caches", "delete", "shop", "pages", "--yes", "--json"])
         assert.strictEqual(deleted.code, 0, deleted.stderr)
         assert.deepStrictEqual(JSON.parse(deleted.stdout), { uid: cache.id, address: pages, deleted: true })
         assert.isFalse(fs.existsSync(path.join(dataDir, "caches", cache.id)))
-        assert.deepStrictEqual(processesNaming(`${dataDir}/caches/${cache.id}`), [])
+        assert.deepStrictEqual(serversNaming(`${dataDir}/caches/${cache.id}`), [])
         assert.strictEqual((yield* svc(["caches", "get", "shop", "pages"])).code, 5)
       }),
     patience
@@ -340,7 +340,7 @@ layer(signedIn(), { excludeTestServices: true, timeout: "2 minutes" })("services
         assert.strictEqual(left.code, 0, left.stderr)
         assert.isNumber(JSON.parse(left.stdout).leftBehind.port)
         // One that writes its file has a child for a moment.
-        assert.isNotEmpty(processesNaming(`${dataDir}/caches/${id}`))
+        assert.isNotEmpty(serversNaming(`${dataDir}/caches/${id}`))
         assert.strictEqual((yield* svc(["events", pages])).code, 5)
       }),
     patience

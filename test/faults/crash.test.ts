@@ -7,7 +7,7 @@ import postgres from "postgres"
 import { createClient } from "redis"
 import { campaign } from "#test/campaigns/campaign.ts"
 import { Seeded } from "#test/engine/simulation/random.ts"
-import { killNaming, processesNaming } from "#test/setup/processes.ts"
+import { killNaming, serversNaming } from "#test/setup/processes.ts"
 import { sleep, until } from "#test/setup/wait.ts"
 import { makePlane, type Plane, planesOnSharedServer, planesWorld } from "./planes.ts"
 
@@ -43,7 +43,7 @@ const cachesOnce = async (plane: Plane, base: string) => {
   const uids = (await everything(plane)).filter(({ kind }) => kind === "Cache").map(({ uid }) => uid)
   assert.sameMembers(folders, uids)
   for (const uid of uids) {
-    const found = processesNaming(uid)
+    const found = serversNaming(uid)
     assert.strictEqual(found.length, 1, `one server for ${uid}: ${JSON.stringify(found)}`)
   }
 }

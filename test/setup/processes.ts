@@ -6,9 +6,6 @@ import * as Schedule from "effect/Schedule"
 import { codeOf } from "#src/infra/error-code.ts"
 import { makeHolding, placeName } from "#src/infra/host/server-holding.ts"
 
-/** What control planes measure disks with names folders of servers as well, for a moment and now and then. */
-const measures = /^(nice -n 19 )?du -skD /
-
 /** Processes whose command line holds `text`. One that has ended is none, whether or not its exit was read. */
 export const processesNaming = (
   text: string
@@ -18,12 +15,19 @@ export const processesNaming = (
     if (!Number.isInteger(pid) || pid === process.pid) return []
     try {
       const line = fs.readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ")
-      return line.includes(text) && !measures.test(line) ? [{ pid, line }] : []
+      return line.includes(text) ? [{ pid, line }] : []
     } catch {
       // It ended while the list was read.
       return []
     }
   })
+
+/** What control planes measure disks with names folders of servers as well, for a moment and now and then. */
+const measures = /^(nice -n 19 )?du -skD /
+
+/** The same, of servers alone, while a control plane goes on. */
+export const serversNaming = (text: string): ReturnType<typeof processesNaming> =>
+  processesNaming(text).filter(({ line }) => !measures.test(line))
 
 /** A process that has ended since it was found needs no signal. */
 export const signal = (pid: number, name: NodeJS.Signals): void => {
