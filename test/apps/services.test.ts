@@ -4,7 +4,6 @@
  */
 import { execFile, execFileSync } from "node:child_process"
 import * as fs from "node:fs"
-import * as net from "node:net"
 import * as os from "node:os"
 import { promisify } from "node:util"
 import { assert, layer } from "@effect/vitest"
@@ -29,6 +28,7 @@ import {
 import { untilAnswer } from "#test/setup/answers.ts"
 import { sh } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
+import { saying } from "#test/setup/saying.ts"
 import { connectionString } from "#test/setup/shown.ts"
 import { eventually } from "#test/setup/wait.ts"
 
@@ -108,23 +108,6 @@ const asked = (
     )
     return JSON.parse(stdout) as unknown
   })
-
-const listening = Effect.map(
-  Effect.acquireRelease(
-    Effect.promise(
-      () =>
-        new Promise<net.Server>((resolve) => {
-          const server = net.createServer((socket) => socket.end())
-          server.listen(0, () => resolve(server))
-        })
-    ),
-    (server) => Effect.sync(() => void server.close())
-  ),
-  (server) => {
-    const at = server.address()
-    return typeof at === "object" && at !== null ? at.port : 0
-  }
-)
 
 const makeCache = Effect.fnUntraced(function* (name: string, environment: string) {
   const { call } = yield* Plane
@@ -220,7 +203,7 @@ layer(executionPlane({ graceMs: 500 }), { excludeTestServices: true, timeout: "3
           )
           assert.deepStrictEqual(yield* asked(app.pid, values), ["app", 1, "PONG"])
 
-          const open = yield* listening
+          const open = yield* saying("")
           const store = new URL(databaseUrl)
           // Bridges of other containers come and go, and then their addresses are out there.
           const addresses = Object.entries(os.networkInterfaces())

@@ -12,21 +12,10 @@ import { Containers } from "#test/executions/world.ts"
 import { makePlane, planesOnSharedServer } from "#test/faults/planes.ts"
 import { containerEngine } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
+import { saying } from "#test/setup/saying.ts"
 import { eventually, sleep, until } from "#test/setup/wait.ts"
 import { digestOf, file, tar } from "./archives.ts"
 import { baseImage, buildPlane, deploySource, logOf, makeBase, nothingIsLeft } from "./world.ts"
-
-/** A port of this machine on all of its addresses. */
-const listening = Effect.acquireRelease(
-  Effect.callback<{ readonly server: net.Server; readonly port: number }>((resume) => {
-    const server = net.createServer((socket) => socket.end("reached"))
-    server.listen(0, "0.0.0.0", () => {
-      const address = server.address()
-      resume(Effect.succeed({ server, port: typeof address === "object" ? (address?.port ?? 0) : 0 }))
-    })
-  }),
-  ({ server }) => Effect.sync(() => server.close())
-)
 
 const reaches = (host: string, port: number) =>
   Effect.callback<boolean>((resume) => {
@@ -50,7 +39,7 @@ export const hostileBuild = ({ seed }: Round) =>
       body: { vars: [{ key: "CANARY", value: canary }] }
     })
     assert.strictEqual(set.status, 200, set.text)
-    const { port } = yield* listening
+    const port = yield* saying("reached", "0.0.0.0")
     const addresses = Object.values(os.networkInterfaces()).flatMap((all = []) =>
       all.flatMap(({ address, family }) => (family === "IPv4" ? [address] : []))
     )

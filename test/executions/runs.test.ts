@@ -1,9 +1,9 @@
 /** Real containers: how they end, how they are ended, and what is kept of what they print. */
-import * as net from "node:net"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { registryPassword, registryUser, sh } from "#test/setup/containers.ts"
 import { Plane } from "#test/setup/control-plane.ts"
+import { saying } from "#test/setup/saying.ts"
 import { eventually } from "#test/setup/wait.ts"
 import {
   anHourAgo,
@@ -22,24 +22,6 @@ import {
 
 const patience = 300_000
 
-/** A port that answers at every address of this machine. What else is held back: test/infra/container-network.test.ts. */
-const everywhere = Effect.map(
-  Effect.acquireRelease(
-    Effect.promise(
-      () =>
-        new Promise<net.Server>((resolve) => {
-          const server = net.createServer((socket) => socket.end("reached"))
-          server.listen(0, () => resolve(server))
-        })
-    ),
-    (server) => Effect.sync(() => void server.close())
-  ),
-  (server) => {
-    const at = server.address()
-    return typeof at === "object" && at !== null ? at.port : 0
-  }
-)
-
 /** As printf takes it. */
 const everyByte = Array.from({ length: 256 }, (_, i) => `\\${i.toString(8).padStart(3, "0")}`).join("")
 
@@ -54,7 +36,8 @@ layer(executionPlane({ graceMs }), { excludeTestServices: true, timeout: "3 minu
       () =>
         Effect.gen(function* () {
           yield* makeProject
-          const port = yield* everywhere
+          // What else is held back: test/infra/container-network.test.ts.
+          const port = yield* saying("reached")
           const { podman } = yield* Containers
           const id = yield* create({
             command: sh(`echo "$GREETING"; echo trouble >&2

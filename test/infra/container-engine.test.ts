@@ -1,7 +1,6 @@
 /** What a container of an environment is on a real engine: how it is bound, called, paused and ended, and what it reaches. */
 import { execFileSync } from "node:child_process"
 import * as fs from "node:fs"
-import * as net from "node:net"
 import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import * as Context from "effect/Context"
@@ -18,6 +17,7 @@ import { groupsOfProcess } from "#src/infra/host/control-group-place.ts"
 import { Host } from "#src/infra/host/Host.ts"
 import { containerEngineWithUserRange, sh } from "#test/setup/containers.ts"
 import { uuid } from "#test/setup/fixtures.ts"
+import { saying } from "#test/setup/saying.ts"
 import { eventually } from "#test/setup/wait.ts"
 
 const installation = `test-${uuid()}`
@@ -69,22 +69,7 @@ const planOf = (name: string, image: string, values: Partial<ContainerPlan> = {}
 
 /** A service of this machine that says its name. */
 const serving = (word: string) =>
-  Effect.map(
-    Effect.acquireRelease(
-      Effect.promise(
-        () =>
-          new Promise<net.Server>((resolve) => {
-            const server = net.createServer((socket) => socket.end(`${word}\n`))
-            server.listen(0, "127.0.0.1", () => resolve(server))
-          })
-      ),
-      (server) => Effect.sync(() => void server.close())
-    ),
-    (server) => {
-      const at = server.address()
-      return { address: "127.0.0.1", port: typeof at === "object" && at !== null ? at.port : 0 }
-    }
-  )
+  Effect.map(saying(`${word}\n`, "127.0.0.1"), (port) => ({ address: "127.0.0.1", port }))
 
 const found = (name: string) =>
   Effect.flatMap(ContainerEngine, (engine) => Effect.map(engine.inspect(name), Option.getOrThrow))
