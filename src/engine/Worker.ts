@@ -174,7 +174,8 @@ export const layer = Layer.effect(
     for (const _lane of [1, 2])
       yield* Effect.forkScoped(Effect.forever(supervise("claim work", lanes.claimRound)))
     yield* Effect.forkScoped(Effect.forever(supervise("claim urgent work", lanes.urgentRound)))
-    for (const _lane of [1, 2])
+    // Loading takes the store about as long as this process takes to look: with two, it would wait for the store.
+    for (const _lane of [1, 2, 3, 4])
       yield* Effect.forkScoped(Effect.forever(supervise("look at what is settled", lanes.lookRound)))
 
     return Worker.of({
