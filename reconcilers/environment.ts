@@ -32,6 +32,9 @@ export const layer = register(
         new Retryable({ message, cause })
     )
 
+    const lookAt = (resource: Pick<Resource, "orgId" | "uid">) =>
+      away(externalCall("edge.look", "read")(sites.look(keyOf(resource))))
+
     const wanted = (origin: string | undefined, { site }: SiteLook) =>
       origin === undefined
         ? // An app of ours takes the requests, if there is one: its own reconciler says where.
@@ -40,7 +43,7 @@ export const layer = register(
 
     return {
       observe: Effect.fnUntraced(function* (resource) {
-        const look = yield* away(externalCall("edge.look", "read")(sites.look(keyOf(resource))))
+        const look = yield* lookAt(resource)
         const { site } = look
         if (resource.deleting)
           return site === undefined
@@ -77,10 +80,11 @@ export const layer = register(
         }
       }),
       converge: Effect.fnUntraced(function* (resource) {
-        const look = yield* away(externalCall("edge.look", "read")(sites.look(keyOf(resource))))
         const { origin } = resource.spec
-        const { target } = origin === undefined ? { target: undefined } : yield* wanted(origin, look)
         const { label } = resource.facts
+        // Without an origin there is nothing to compare with what is there.
+        const { target } =
+          origin === undefined ? { target: undefined } : yield* wanted(origin, yield* lookAt(resource))
         yield* away(externalCall("edge.ensure", "write")(sites.ensure(keyOf(resource), { label, target })))
       }),
       remove: (resource) => away(externalCall("edge.remove", "write")(sites.remove(keyOf(resource))))
