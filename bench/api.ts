@@ -114,7 +114,7 @@ export const api = async (url: string): Promise<ReadonlyArray<Figure>> => {
     for (let i = 0; i < 20; i++) await seed(sql, 500)
     // Nothing of them is there: an engine that looked would make them all.
     await sql`update work set kept = false where kind = 'Cache'`
-    await sql`analyze`
+    await sql`analyze organization, resource, work`
     const headers = { authorization: `Bearer ${key}` }
     const peers = async () => [
       begun(await peer("raw", "./raw-server.ts", url)),
